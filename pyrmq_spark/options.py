@@ -56,7 +56,7 @@ MAX_APP_ID: Final = 255
 MAX_TOPIC_CHARS: Final = 127
 ASYNC_PROGRESS: Final = "asyncprogresstrackingenabled"
 PATHS: Final = ("path", "paths")
-# CREATE TABLE passes each option a second time, as a property of the table, and adds some that Spark sets by itself
+# CREATE TABLE passes each option a second time, as a property of the table, and adds properties of its own
 # (connector/catalog/TableCatalog.java, CatalogV2Util.convertTableProperties, 4.3).
 TABLE_OPTION: Final = "option."
 TABLE_PROPERTIES: Final = ("collation", "comment", "owner", "provider", "table_type")

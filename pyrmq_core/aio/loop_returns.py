@@ -16,7 +16,7 @@ from pyrmq_core.loop_thread.portal import CLOSE_SECONDS, HeldContext, portal
 
 R = TypeVar("R")
 
-# The time to wait for a cancelled call. It ends at once, unless a function of the user blocks the library's loop.
+# The time to wait for a cancelled call to end. It does so at once, unless a user's function blocks the library's loop.
 CANCEL_SECONDS: Final = CLOSE_SECONDS
 
 

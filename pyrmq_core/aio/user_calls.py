@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 # The time to wait for the end of a cancelled function.
 CANCEL_SECONDS: Final = 5.0
-# The interval of checks whether the asyncio loop was closed, because its functions then never end.
+# The interval of checks whether the asyncio loop was closed, because functions that it ran then never end.
 LOOK_SECONDS: Final = 1.0
 
 

@@ -24,7 +24,7 @@ def parameters_of(settings: Callable[P, S]) -> Callable[[Callable[[T, S], None]]
         def constructed(self: T, /, *args: P.args, **kwargs: P.kwargs) -> None:
             try:
                 signature.bind(*args, **kwargs)
-            except TypeError as error:  # this error would name the settings class instead of the public class
+            except TypeError as error:  # its text names the settings class instead of the public class
                 raise TypeError(f"{type(self).__name__}: {error}{_belongs_to_client(kwargs, signature)}") from None
             initialise(self, settings(*args, **kwargs))
 

@@ -30,11 +30,11 @@ from pyrmq_core.committed.records import (
 )
 from pyrmq_core.errors import ManifestError
 
-# Up to this many writers, each record lists the committed batches, so that the next committer reads only the last
+# With up to this many writers, each record lists the committed batches, so that the next committer reads only the last
 # record. With more writers, a record has a list only if none of this many records before it has a list.
 FEW_WRITERS: Final = 8
 RECORDS_WITHOUT_DECIDED: Final = 32
-# A record is void if more records than these were added since its committer read the manifest.
+# A record is void if more than this many records were added since its committer read the manifest.
 LONGEST_LOOK_BACK: Final = 1000
 # A list leaves out a writer that has committed nothing for this time. If such a writer repeats its last batch, the
 # batch is committed twice.

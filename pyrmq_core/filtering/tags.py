@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Self
 from pyrmq_core.errors import InvalidArgument
 
 ALL_TAGS: Final = "*"
-JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes; it keeps U+3000
+JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final
 
 import trio
 
-# The tasks in one pass. With more, other requests wait longer. With fewer, trio looks for received bytes more often.
+# The tasks in one pass of the loop. With more, other requests wait longer. With fewer, trio polls sockets more often.
 AT_ONCE: Final = 16
 
 

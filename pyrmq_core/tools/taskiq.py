@@ -163,7 +163,7 @@ class _HeldTask:
 
     async def give_back(self) -> None:
         """Makes the message visible at once, so that another worker can receive the task."""
-        # This waits for an extension under way, since its answer has the receipt handle that is valid now.
+        # The exit waits for an extension under way, since its answer has the receipt handle that is valid now.
         await self._delivery.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
         self.end()
 

@@ -187,7 +187,7 @@ def _values(parts: DataFrame, row: Row, table: str, placeholder: Placeholder) ->
     is_own = is_table(table, *owner)
     words = F.when(op.isin("c", "r"), "insert").when(op == "u", "update").when(op == "d", "delete")
     has_no_rows = ~is_own | op.isin(*NO_ROWS) | F.col("is_statement")
-    # Spark always evaluates an operand that several ANDs share, but a value in `when` only if its condition is true.
+    # Spark evaluates a value in `when` only if the condition is true, but an operand that several ANDs share always.
     is_tombstone = F.when(op.isNull(), _is_tombstone(text, is_corrupt))
     is_passed = F.coalesce(has_no_rows, F.lit(False)) | F.coalesce(is_tombstone, text.isNull())
     is_row = ~is_corrupt & is_own

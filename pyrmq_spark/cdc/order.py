@@ -64,7 +64,7 @@ def ordered(rows: DataFrame, *, logged: bool = True) -> DataFrame:
     of_key = Window.partitionBy(*KEY).orderBy("lane", *sequence)
     all_of_key = of_key.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     is_spread = F.first("lane").over(all_of_key) != F.last("lane").over(all_of_key)
-    # Spark computes a window's expression once for each use in a later expression, so each is a column first.
+    # Spark computes a window's expression again for each use in a later expression, so each first becomes a column.
     changes = changes.select("*", is_spread.alias("spread"), *(_hints_of_log(of_key, all_of_key) if logged else []))
     item = F.struct("lane", "sequence", "op", "written", "moved")
     items = F.collect_list(F.when(F.col("spread"), item)).over(all_of_key)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = line_logger(__name__)
 
-# No limit is needed, since each pull covers only its part of a range.
+# No limit of offsets is needed, since each pull covers only its part of a range.
 EVERY_OFFSET: Final = OffsetRange(0, 2**63 - 1)
 
 # Decodes pulls within a range of offsets. The last argument says whether offsets without a message are skipped.

@@ -79,7 +79,7 @@ def lag(query: StreamingQuery | QueryProgressEvent) -> list[QueueLag]:
         )
     lags = []
     for source in _sources(json.loads(progress.json)):
-        # A queue that no batch has read is only in the latest offset, which then has its first offset, too.
+        # A queue that no batch has read is not in `end`, but in `began`, with its first offset.
         lags += [
             QueueLag(queue, offset, max(offset, source.latest.offsets.get(queue, offset)), source.rows_behind)
             for queue, offset in {**source.latest.began, **source.end}.items()

@@ -219,7 +219,7 @@ def slaves_awaited(settings: Mapping[str, str]) -> int:
     if settings.get("brokerRole") != "SYNC_MASTER":
         return 0
     replicas, most_behind = _number(settings, "inSyncReplicas"), _number(settings, "haSlaveFallbehindMax")
-    if replicas is None or (most_behind is not None and most_behind >= 0):  # a broker of 4.9
+    if replicas is None or (most_behind is not None and most_behind >= 0):  # the rule of 4.9
         return max(1, (replicas or 1) - 1)
     return replicas - 1
 

@@ -22,7 +22,7 @@ _OF_ONE_SERVER: Final = """
 brokerName brokerId brokerIP1 brokerIP2 listenPort haListenPort rocketmqHome storePathRootDir storePathCommitLog
 brokerConfigPath configStorePath kvConfigPath metricsPromExporterPort
 """
-# Settings with the server's name, addresses or folders, which always differ.
+# Settings with a server's name, addresses or folders, which differ between all servers.
 OF_ONE_SERVER: Final = frozenset(_OF_ONE_SERVER.split())
 TOPIC_DEFAULTS: Final = {"perm": "6", "order": "false", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0"}
 

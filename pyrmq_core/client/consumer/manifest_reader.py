@@ -196,7 +196,7 @@ class ManifestReader:
         if offsets:
             records, _ = await self._entries(queue, [OffsetRange(offset, offset + 1) for offset in offsets], window)
             claims = dict(without_record(records, claims))
-        if any(last.offset < 0 for last in claims.values()):  # an earlier release wrote this list
+        if any(last.offset < 0 for last in claims.values()):  # an earlier release wrote lists without offsets
             records, _ = await self._entries(queue, [earlier], window)
             claims = dict(without_record(records, claims))
         return {writer: last for writer, last in claims.items() if not (last.offset < earlier.start > 0)}

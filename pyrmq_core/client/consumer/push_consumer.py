@@ -157,7 +157,7 @@ class PushConsumer(SessionOwner[PushSettings[Any]]):
 
     async def _run_deliveries(self, deliveries: Deliveries, orderly: bool) -> None:
         try:
-            # The user's code gets an exception that leaves a delivery's block, so it is not logged as a warning.
+            # Exceptions are not logged as warnings: they leave a delivery's block, and the user's code gets them.
             calls = HandlerCalls(deliveries.deliver, self._settings.consume_threads, most_batches=1, warns=False)
             await self._run(calls, orderly=orderly, batch_size=1, consume_timeout=math.inf)
         finally:

@@ -24,8 +24,8 @@ from pyrmq_core.protocol.framing.codes import PASSING_CODES
 from pyrmq_core.protocol.messages.namespaces import with_namespace
 from pyrmq_core.protocol.requests.figures.topic_stats import GetTopicStats, queue_rows
 
-# With fewer queues of a topic on a broker, each has its own request, since for statistics a broker reads a message of
-# every queue of the topic.
+# If fewer queues of a topic at a broker are wanted, each has its own request, since for statistics a broker reads a
+# message of every queue of the topic.
 MANY_QUEUES: Final = 4
 # If an answer has more than this many times the wanted queues, the next queries are for single queues.
 FEW_OF_MANY: Final = 8

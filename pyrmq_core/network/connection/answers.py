@@ -85,7 +85,7 @@ class OpenRequests:
         """Calls `drop` of each `LateAnswer` that is not ready, after the connection has ended."""
         while self._late:
             for _ in range(DROPPED_AT_ONCE):
-                if self._late:  # the drop of an answer may make another answer ready, which removes it
+                if self._late:  # dropping an answer may make another one ready, and so remove that one
                     self._late.popitem()[0].drop()
             with trio.CancelScope(shield=True):
                 await trio.lowlevel.checkpoint()

@@ -146,7 +146,7 @@ class FormedRequest:
         return self.form.command(self.numbers, self.text, self.body)
 
 
-# Fast (see `fast_dataclass`), since one is made for every message sent.
+# A fast constructor (see `fast_dataclass`): it is called for every message sent.
 _make_formed_request: Final = maker_of(FormedRequest)
 
 Request: TypeAlias = Command | FormedRequest

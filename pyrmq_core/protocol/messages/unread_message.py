@@ -173,5 +173,5 @@ class UnreadMessage(MessageExt):
         return self.__reduce_ex__(protocol)
 
 
-# Fast (see `fast_dataclass`), since one is made for every message that is read.
+# A fast constructor (see `fast_dataclass`): it is called for every message that is read.
 _make_unread: Final = partial_maker_of(MessageExt, UnreadMessage, EAGER)

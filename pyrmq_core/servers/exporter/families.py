@@ -46,5 +46,5 @@ class Family(NamedTuple):
     bounds: tuple[float, ...] = ()
 
 
-# Yields a server's metrics. It is a generator, so that other tasks can run between them.
+# Yields a server's metrics. It is a generator, so that other tasks can run between two metrics.
 Collect = Callable[[], Iterator[Family]]

@@ -12,7 +12,7 @@ from pyrmq_core.servers.exporter.families import Buckets, Sample
 # The most series (combinations of labels) of a metric. One of a histogram takes half a KiB of memory, and a line for
 # each bucket on the page.
 MAX_SERIES: Final = 2_000
-# The value of each label in the series that all further combinations share.
+# The value of each label in the series of all combinations beyond MAX_SERIES.
 OTHER: Final = "other"
 
 Labels = tuple[str, ...]

@@ -42,7 +42,7 @@ class RegistrationQueue:
         self._apply = apply
         self._knows = knows
         self._decoding = trio.CapacityLimiter(1)  # decoding holds Python's lock, so a second thread would gain nothing
-        self._lines: dict[str, deque[trio.Event]] = {}  # of waiting registrations by broker name; the first is set
+        self._lines: dict[str, deque[trio.Event]] = {}  # waiting registrations by broker name; the first is set
         self._peers: Counter[Peer] = Counter()
         self._bytes = {True: 0, False: 0}  # True: the bytes of ordinary bodies; False: of larger bodies
 

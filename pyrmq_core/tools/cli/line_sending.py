@@ -234,7 +234,7 @@ class LineSending:
         give.send_nowait((span, pending))
         if {message.sharding_key or message.lite_topic for message in messages} != {
             None
-        }:  # messages with such a key are ordered: the next lines wait for them
+        }:  # keys and lite topics order messages: the next lines wait for these
             ended = trio.Event()
             pending.add_done_callback(lambda _: ended.set())
             await ended.wait()

@@ -60,7 +60,7 @@ class Pattern:
         columnar("regular expressions").check_pattern(self.text)
 
     def holds(self, message: MessageExt) -> bool:
-        # The slow form, for bodies that are not decoded into Arrow columns.
+        # The slow way, for a message that is not decoded into Arrow columns.
         from pyrmq_core.columnar.decoding.body_matches import matches_pattern  # imports Arrow, which is installed
 
         return matches_pattern(message.body, self.text)
@@ -130,7 +130,7 @@ def _whole(text: str) -> int | Decimal:
 
 # Created once, since creating a decoder, as `json.loads` does, takes longer than parsing a small body.
 DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
-# For long bodies and long numbers. It calls Python functions for their parts, so that other threads can run meanwhile.
+# Decodes long bodies and long numbers. It calls Python functions for their parts, so that other threads can run.
 INTERRUPTIBLE: Final = json.JSONDecoder(
     parse_float=Decimal, parse_int=_whole, parse_constant=_no_constant, object_pairs_hook=dict
 )

@@ -41,7 +41,7 @@ FIELDS: Final[Mapping[str, Callable[[MessageExt], object]]] = {
     "body": _text,
 }
 
-# The members of a JSON object; `body` and `properties` follow them.
+# The members of a message's JSON object before `body` and `properties`.
 JSON_FIELDS: Final = (
     *("topic", "brokerName", "queueId", "queueOffset", "msgId", "tags", "keys", "shardingKey", "flag"),
     *("storeTimestamp", "reconsumeTimes"),

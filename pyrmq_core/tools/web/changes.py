@@ -157,7 +157,7 @@ class Changes:
             keys=form.get("keys", "").strip() or None,
         )
         check_message(message)
-        await self._admin.topics.stats(topic)  # a broker would create a topic that is not there
+        await self._admin.topics.stats(topic)  # raises for a missing topic, which a broker would create
 
         async def perform() -> Result:
             result = await self._producer.send(message)

@@ -24,7 +24,7 @@ MAX_CURVES: Final = 50
 MAX_LINES: Final = 8
 # The most samples of a curve: one in 10 s for 3 hours.
 MAX_SAMPLES: Final = 1080
-# The least time of a rate. Members commit offsets every 5 s, so that a rate over a shorter time would jump.
+# The shortest time over which a rate is computed. Members commit offsets every 5 s, so a rate over less would jump.
 RATED_OVER: Final = timedelta(seconds=30)
 # Offsets that are older than this are not used for a rate.
 FORGOTTEN_AFTER: Final = timedelta(seconds=150)

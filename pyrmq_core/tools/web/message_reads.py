@@ -412,7 +412,7 @@ def newest_first(messages: list[MessageExt], failures: dict[str, str], faults: M
 
 def shortened(message: MessageExt, masks: Masks) -> MessageExt:
     """Returns the message with the beginning of its masked body."""
-    # Complete large messages would fill the memory. The body is cut again, since masking may change its length.
+    # The body is cut before it is masked, to save memory, and again afterwards, since masking may change its length.
     masked = masks.of(replace(message, body=message.body[:MASKED_BYTES]))
     return replace(masked, body=masked.body[:SUMMARY_BYTES])
 

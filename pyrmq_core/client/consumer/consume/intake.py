@@ -279,7 +279,7 @@ class Intake:
         await trio.sleep(QUICK_ANSWER_SECONDS)
         if not was_dropped:
             self._arrivals.offset_corrected(process_queue, moved.next_offset)
-        await trio.sleep_forever()  # the queue is dropped, and this task with it
+        await trio.sleep_forever()  # this task ends when the queue is dropped
 
     def _say_gone(self, start: int, end: int) -> None:
         log.warning(

@@ -51,7 +51,7 @@ from pyrmq_core.protocol.requests.pop.settle import (
 from pyrmq_core.protocol.routes.route import TopicRouteData
 
 RULES: Final = BodyRules()
-# So many acknowledgements fit into the largest body that pyrmq's broker reads, if each has bits for 16,000 messages.
+# The acknowledgements that fit into the largest body that pyrmq's broker reads, with bits for 16,000 messages each.
 MOST_ACKS: Final = 256
 DEAD_LETTER: Final = -1
 # All consumers of a loop decode popped messages in turn, so that answers to acknowledgements are read in between.

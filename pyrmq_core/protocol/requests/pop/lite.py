@@ -37,7 +37,7 @@ from pyrmq_core.protocol.java.json_text import dumps, load_object
 from pyrmq_core.protocol.requests.pop.pop_message import ENTRY_SEPARATOR
 
 # Attributes of a group: `BIND_TOPIC` is its parent topic. `SUB_MODEL` is `Exclusive` if each lite topic may have only
-# one subscriber. `WILDCARD`, with any value, subscribes each client to all lite topics. The last two are true or false.
+# one subscriber. `WILDCARD`, with any value, subscribes each client to all lite topics. RESETs are true or false.
 BIND_TOPIC: Final = "lite.bind.topic"
 SUB_MODEL: Final = "lite.sub.model"
 EXCLUSIVE: Final = "Exclusive"

@@ -36,8 +36,8 @@ SENT_AT_ONCE: Final = 1 << 20
 MOST_OTHERS: Final = 1000
 
 MAX_PORT: Final = 65_535
-# The time limit of a slave's first report, in heartbeat intervals. A Java slave sends it after one interval, which it
-# checks every second.
+# The time limit of a slave's first report, in heartbeat intervals. A Java slave checks every second
+# whether one interval is over, and then sends it.
 HEARTBEATS_TO_FIRST_REPORT: Final = 1.5
 MILLISECONDS: Final = 1000
 

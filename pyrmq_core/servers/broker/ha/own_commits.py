@@ -25,7 +25,7 @@ log = line_logger(__name__)
 MOST_COMMITS: Final = 100_000
 
 Ask: TypeAlias = Callable[[Command], Awaitable[Command]]
-# By topic and group, then by queue id.
+# Offsets by topic and group, and then by queue id.
 OffsetTable: TypeAlias = dict[tuple[str, str], dict[int, int]]
 
 

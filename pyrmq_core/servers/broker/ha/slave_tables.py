@@ -214,7 +214,7 @@ class SlaveTables:
             _note_left_out("groups", address, page)
 
     async def _fetch_offsets(self, address: str) -> None:
-        # First the master gets the offsets that were committed here, and then the master's are merged.
+        # First the master gets the offsets that were committed at this slave, and then the master's are merged.
         fetched = await trio.to_thread.run_sync(
             offset_rows, await self._asked(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
         )

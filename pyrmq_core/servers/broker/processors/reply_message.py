@@ -43,7 +43,7 @@ from pyrmq_core.servers.broker.store.batch_pieces import piece
 
 log = line_logger(__name__)
 
-# How long a client may take to acknowledge a reply, before it processes it (Broker2Client.callClient).
+# How long a client may take to acknowledge that it received a reply (Broker2Client.callClient).
 PUSH_SECONDS: Final = 10.0
 
 

@@ -172,7 +172,7 @@ class Replay:
     ) -> None:
         if record.commit_log_offset < self._trusted and not _is_placed(queue, index, entry):
             raise _DamagedRecord
-        if whole and (queue.end or not self._log.start):  # otherwise the missing entries belong to removed segments
+        if whole and (queue.end or not self._log.start):  # else the missing entries are of removed segments
             self.gaps += max(0, index - queue.end)
         if _refill(queue, index, entry, whole):
             self.on_written(key, queue, entry)

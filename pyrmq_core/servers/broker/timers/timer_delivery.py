@@ -53,8 +53,8 @@ class TimerDelivery:
         self._on_delivered = on_delivered
         self.copies = DeliveredCopies()
         self._store = store
-        self._unreadable = 0  # messages not reported yet
-        self._first_unreadable = 0  # the commit-log offset of the first such message
+        self._unreadable = 0  # unreadable messages that are not logged yet
+        self._first_unreadable = 0  # the commit-log offset of the first of them
 
     def find_copies(self, log_end: int, now_ms: int) -> None:
         """Searches the commit log from `log_end` on for copies of messages that were due by `now_ms`."""

@@ -187,7 +187,7 @@ class TimerStore:
             for sync in self.files.syncs():
                 sync()
             state = replace(self.state(now_ms), log_end=log_end)
-            if slot is not None and self.files.is_empty(slot.slot_ms):  # RocketMQ would link old entries again
+            if slot is not None and self.files.is_empty(slot.slot_ms):  # or RocketMQ would link the slot's old entries
                 state = replace(state, read_ms=slot.end_ms)
             self.files.save(state)
         self.delivery.report()

@@ -16,7 +16,7 @@ from typing import Final
 from pyrmq_core.protocol.java.integers import parse_long
 from pyrmq_core.servers.broker.transactions.half_messages import HalfMessage
 
-# The limit of an immunity, which producers choose: each pass of checks stores an immune half message again.
+# The longest immunity that a producer can choose: each pass of checks stores an immune half message again.
 LONGEST_POSTPONED_MS: Final = 3_600_000
 
 

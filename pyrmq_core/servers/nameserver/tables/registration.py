@@ -215,7 +215,7 @@ def _take(
     clears_write = header.broker_id != MASTER_ID and broker.enable_acting_master
     changes += _take_topics(tables, name, body.topic_configs, news=news, clears_write=clears_write)
     if changes and tables.rules.delete_topic_with_broker_registration:
-        # Another address of the name may have other topics. Its next registration must be decoded, to add them again.
+        # A broker of this name at another address may have other topics. They are added when it registers again.
         tables.forget_digests((name,))
     if news:
         tables.put_mappings(name, body.topic_queue_mapping_infos)
@@ -257,7 +257,7 @@ def _live(
     body: RegistrationBody | None,
     before: BrokerLiveInfo | None,
 ) -> BrokerLiveInfo:
-    # A new body's digest is added when all its topics are in the tables.
+    # The digest of a new body is set when all its topics are in the tables.
     timeout_ms = header.heartbeat_timeout_ms
     return BrokerLiveInfo(
         last_update_ms=now_ms,

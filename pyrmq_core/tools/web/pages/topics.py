@@ -19,7 +19,7 @@ from pyrmq_core.tools.web.topic_figures import TopicFigure, TopicFigures
 if TYPE_CHECKING:
     from pyrmq_core.client.admin.values import QueueStats
 
-# The most queues of a broker that the chart draws, since more would be a grey bar. The table below it has all.
+# The most queues of a broker that the chart draws, since more would be a grey bar. The table below the chart has all.
 MAX_BARS_A_BROKER: Final = 256
 ORDERS: Final[Mapping[str, Callable[[tuple[MessageQueue, QueueStats]], Any]]] = {
     "queue": lambda row: row[0],

@@ -62,7 +62,7 @@ class HeldRequest(LateAnswer):
         held = self._held
         if held is None:
             return
-        if held.wake is None:  # it was woken for a message that it will not take
+        if held.wake is None:  # the request was woken for a message that it does not take
             self._pass_on()
         self._waits.drop(self._waiter, held)
 

@@ -13,7 +13,7 @@ from pyrmq_core.servers.broker.store.batch_pieces import properties_of
 from pyrmq_core.servers.broker.store.index import step_bounds
 from pyrmq_core.servers.broker.store.index.entries import Entries, Message, entries_of, next_part
 
-# A send of at least this many messages shares no step with other sends.
+# A send of at least this many messages enters the index in steps of its own.
 BATCH: Final = 64
 
 
