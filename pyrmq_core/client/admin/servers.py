@@ -175,7 +175,7 @@ class AdminServers:
         """
         session, answers = self.session, dict[str, Command]()
         if not session.nameservers.addresses:
-            await session.nameservers.ask(command, timeout=self.timeout)  # raises an error that says how to set one
+            await session.nameservers.ask(command, timeout=self.timeout)  # its error says how to set a NameServer
 
         async def change(server: Server) -> None:
             answer = await session.call(server.address, command, timeout=self.timeout)
@@ -194,7 +194,7 @@ class AdminServers:
         """
         query, timeout = GetKvConfig(namespace, key).to_command(), min(self.timeout, KEEP_SECONDS)
         if not self.session.nameservers.addresses:
-            await self.session.nameservers.ask(query, timeout=timeout)  # raises an error that says how to set one
+            await self.session.nameservers.ask(query, timeout=timeout)  # its error says how to set a NameServer
 
         async def is_kept(address: str) -> bool | RocketMQError:
             request = query

@@ -38,7 +38,7 @@ class RetryTopic:
         self._timeout = timeout
         self._namespace = namespace
         self._group = with_namespace(group, namespace)
-        self._next_try: dict[str, float] = {}  # by broker, by trio's clock
+        self._next_try: dict[str, float] = {}  # the time of the next try by broker
 
     async def ensure(self, queues: Iterable[MessageQueue]) -> None:
         """Makes the queues' brokers create the group's retry topic, except brokers that the topic's route has already.

@@ -189,7 +189,7 @@ class Heartbeats:
         for address in self._versions.keys() - named:
             del self._versions[address]
         for address in self._locks.keys() - named:
-            if not self._locks[address].locked():  # no task waits for a free lock
+            if not self._locks[address].locked():  # no task waits, as the lock is free
                 del self._locks[address]
 
     def _encoded(self) -> Command:

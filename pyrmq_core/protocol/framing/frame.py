@@ -103,7 +103,7 @@ class RequestForm:
         for name in varying:  # no value can match `"name":""`, since quotes in values are escaped
             form = form.replace(f'"{name}":""', f'"{name}":"%d"')
         form = form.replace(f'"{text}":""', f'"{text}":%s') if text else form
-        self.pattern = form.replace('"opaque":0', '"opaque":%d').encode()  # `%` of bytes takes half the time
+        self.pattern = form.replace('"opaque":0', '"opaque":%d').encode()  # `%` is twice as fast for bytes
         self._like = like
         self._text = text
         self._varying = varying

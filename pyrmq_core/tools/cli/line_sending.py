@@ -111,7 +111,7 @@ class Report:
 
     def _line(self, result: SendResult) -> str:
         where, status = result.message_queue, result.status
-        if where is not self._last_queue or status is not self._last_status:  # the same in one request
+        if where is not self._last_queue or status is not self._last_status:  # equal in one request's messages
             self._last_queue, self._last_status = where, status
             self._middle = f" {status.name} {where} offset "
         return f"{result.msg_id}{self._middle}{result.queue_offset}"

@@ -154,7 +154,7 @@ class OrderedQueues:
             return False
         row = replace(row, acked=row.acked | {offset})
         self._put(queue, row)
-        if not self._offsets.may_move(*queue):  # keeps the new offset of a reset
+        if not self._offsets.may_move(*queue):  # a commit would overwrite the offset of a reset
             self._offsets.commit(*queue, max(row.next_offset, self._offsets.committed(*queue) or 0))
         return True
 

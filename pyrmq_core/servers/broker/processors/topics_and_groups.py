@@ -115,7 +115,7 @@ class TopicRequests:
         has_members = self.clients.has_members
         try:
             with refused_by_disk():
-                await remove_queues(self.store, self.flusher, self.offsets, has_members, is_lite)  # in small parts
+                await remove_queues(self.store, self.flusher, self.offsets, has_members, is_lite)
                 await self.flusher.flush_queues()  # syncs most in a thread, as the deletion syncs on the loop
                 lite_queues = {name for name, _ in self.store.queues.keys_of(topic)} - {topic}
                 frees = self.store.delete_topic(topic)

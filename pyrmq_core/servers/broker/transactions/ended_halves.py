@@ -56,7 +56,7 @@ class EndedHalves:
         self.waiting = WaitingHalves()
         self._most_kept = most_kept
         self._done: set[int] = set()  # offsets from `position` on: ended, stored again, or discarded
-        self._lists: dict[int, int] = {}  # by op offset: the highest queue offset in the record
+        self._lists: dict[int, int] = {}  # by offset in OP_HALF_TOPIC: the highest queue offset in the record
         self._ends: dict[int, bool] = {}  # by offset: a producer's decision, True for a commit
         self._successors: dict[int, int] = {}
         self.unwritten: list[int] = []  # finished offsets without a stored record

@@ -75,7 +75,7 @@ class _Pass:
     end: int
     offset: int
     held: int | None = None  # the offset of the first half message that must be examined again
-    waiting: Counter[str] = field(default_factory=Counter)  # by producer group: those due without a connected producer
+    waiting: Counter[str] = field(default_factory=Counter)  # by group: due half messages without a producer
 
 
 class Transactions:
