@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     wrong: bool
 
 
-# By setting: what goes wrong with another value, and whether the table then differs from the database without an error.
+# By setting: what goes wrong if it is wrong, and whether the table then differs from the database without an error.
 FAULTS: Final[Mapping[str, tuple[str, bool]]] = {
     "format": ("bodies are neither flat messages of Canal nor envelopes of Debezium in JSON", True),
     "converter.replace.null.with.default": (

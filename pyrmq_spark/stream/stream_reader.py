@@ -228,7 +228,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(partition, RangePartition):
             yield from read_ranges(self._connection, self._options, self._schema, partition.ranges)
 
-    # --- Inside.
+    # --- Private methods.
 
     def _resolved(self, start: dict[str, Any]) -> dict[str, Any]:
         if start != UNRESOLVED:

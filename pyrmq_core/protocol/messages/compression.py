@@ -21,7 +21,7 @@ DEFAULT_LEVEL: Final = 5
 # Zstandard bodies are decompressed in pieces, to stop at a limit. A piece grows to 32 MiB at most, since four bytes may
 # be a block of 128 KiB.
 ZSTD_PIECE_BYTES: Final = 1024
-# The module of Python 3.14 and later.
+# The Zstandard module of Python 3.14 and later.
 OWN_ZSTD: Final = "compression.zstd"
 
 

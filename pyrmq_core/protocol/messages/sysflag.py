@@ -22,7 +22,7 @@ class SysFlag(enum.IntFlag):
     ZLIB = 0x300
 
 
-# The same bits as integers, since arithmetic on an IntFlag costs about a microsecond.
+# Bits of `SysFlag` as integers, since arithmetic on an IntFlag costs about a microsecond.
 COMPRESSED: Final = 0x1
 TRANSACTION_PREPARED: Final = 0x4
 TRANSACTION_COMMIT: Final = 0x8

@@ -55,7 +55,7 @@ LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "SubBefore": ("timestamp_ms", "region_id", "group", "request_id", "msg_id", "retry_times", "keys"),
     "SubAfter": ("request_id", "msg_id", "cost_ms", "success", "keys", "context_code", "timestamp_ms", "group"),
 }
-# The fields of a Pub record from older clients, and the fewest fields of a SubAfter.
+# The fields of a Pub record from older clients, and the fewest fields of a SubAfter record.
 OLD_PUB: Final = (*LAYOUTS["Pub"][:-2], "success")
 SUB_AFTER_LEAST: Final = 5
 READERS: Final[Mapping[str, Callable[[str], Any]]] = {

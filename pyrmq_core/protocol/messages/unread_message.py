@@ -105,7 +105,7 @@ def reconsume_times_of(message: MessageExt) -> int:
 
 
 def _read(message: MessageExt) -> None:
-    # Two threads may read the same message at once.
+    # Reads each slot once, since two threads may read the same message at once.
     record, packed = _SLOTS["store_host"].__get__(message), _SLOTS["properties"].__get__(message)
     if type(record) is not str:
         if type(record) is bytes:

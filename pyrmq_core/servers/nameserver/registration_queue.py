@@ -20,7 +20,7 @@ from pyrmq_core.servers.protocol.registration import RegistrationBody, lasting_p
 
 # Registrations up to this size, about 200 topics, are applied at once, in a millisecond.
 SHORT_BODY_BYTES: Final = 32 * 1024
-# The most waiting registrations of one connection (a broker has one or two), and the most bytes of all.
+# The most waiting registrations of one connection (a broker has one or two), and the most bytes of all connections.
 WAITING_OF_PEER: Final = 4
 WAITING_BYTES: Final = 512 * 1024 * 1024
 # Half of `WAITING_BYTES` is reserved for bodies up to this size (20,000 topics).

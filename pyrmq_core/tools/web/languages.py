@@ -28,7 +28,7 @@ from pyrmq_core.client.texts import Text
 
 COOKIE: Final = "language"
 TABLES: Final = Path(__file__).parent / "texts"
-# The part of a table that page.js needs, which is sent to the browser.
+# The part of a table of texts that page.js needs, which is sent to the browser.
 SCRIPT: Final = "script"
 WEIGHT: Final = re.compile(r"q\s*=\s*([01](?:\.\d{0,3})?)")
 

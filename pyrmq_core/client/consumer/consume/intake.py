@@ -30,7 +30,7 @@ from pyrmq_core.protocol.messages.payload import RawPull
 
 log = logging.getLogger(__name__)
 
-# The consumer reads ahead if more than this many messages follow. By default a broker returns at most 32 for a pull.
+# The consumer reads ahead if the queue has more messages than this. By default a broker returns at most 32 for a pull.
 READ_AHEAD_MESSAGES: Final = 64
 READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 # The answers to pulls are collected up to this many messages. The next pulls are then sent in one write: a write for

@@ -26,7 +26,7 @@ from pyrmq_core.protocol.requests.client.reset_consumer_offset import ResetConsu
 
 log = logging.getLogger(__name__)
 
-# The limit on a direct consumption. A broker waits only 10 s for the result, and Java's listener may take any time.
+# The limit on consuming one message by request. A broker waits only 10 s for the result, and Java has no limit.
 CONSUME_SECONDS: Final = 60.0
 CONSUMED_AT_ONCE: Final = 16
 

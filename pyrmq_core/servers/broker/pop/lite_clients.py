@@ -60,7 +60,7 @@ class LiteClients:
         self._clients: dict[str, LiteClient] = {}
         # By queue, or by parent topic for clients that subscribe to all its lite topics, and then by group.
         self._subscribers: dict[str, dict[str, dict[LiteClient, None]]] = {}
-        # By group: the queues with a mark for all subscribers, and the ids of clients with waiting pops.
+        # By group: the queues that are marked for all subscribers, and the ids of clients with waiting pops.
         self._shared: dict[str, dict[str, None]] = {}
         self._waiting: dict[str, dict[str, None]] = {}
         self.subscriptions = 0

@@ -43,7 +43,7 @@ STATUS_SECONDS: Final = 5.0
 # How many members are called at a time. RocketMQ calls them one after another.
 MEMBERS_AT_ONCE: Final = 8
 MOST_MEMBERS: Final = 256
-# The most bytes of a member's answer to 221, which has some 80 bytes for each queue. A longer answer is not read.
+# The most bytes of a member's answer to request 221, which has some 80 bytes for each queue. A longer one is not read.
 MAX_STATUS_BYTES: Final = 256 * 1024
 
 
