@@ -17,7 +17,6 @@ from pyrmq_core.errors import InvalidArgument
 from pyrmq_core.model import Message, MessageQueue
 from pyrmq_core.protocol.shown_values import shown
 
-# The largest `int` of Java.
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

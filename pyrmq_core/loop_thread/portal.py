@@ -60,7 +60,7 @@ class LoopLock(trio.abc.Instrument):
 
     def after_io_wait(self, timeout: float) -> None:
         if timeout > 0:
-            self._loop_waits = False  # before the wait for the lock, so that `try_run` returns at once in other threads
+            self._loop_waits = False  # before the wait for the lock, so that `try_run` gives up in other threads
             self._lock.acquire()
 
     def end(self) -> None:

@@ -105,8 +105,8 @@ def parsed_messages(
     old = F.get("olds", F.col("index") - F.col("lead"))
     is_delete = F.col("type") == "DELETE"
     is_update = (F.col("type") == "UPDATE") & F.col("old").isNotNull()
-    # All columns are in one projection with `from_json`, which Spark does not compile together with other operators. So
-    # Spark cuts the expressions into methods that are short enough for the JVM to compile.
+    # All columns are in one projection with `from_json`, which Spark does not compile with other operators. So it cuts
+    # the expressions into methods that are short enough for the JVM to compile.
     images = {"now": _now(row, timestamp_zone), "was": F.when(is_update, _row_before(row, timestamp_zone))}
     lacking = F.when(~is_delete, _lacking(row))
     rows = rows.withColumns({"old": old}).withColumns({**images, "lacking": lacking})

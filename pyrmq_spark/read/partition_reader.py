@@ -215,7 +215,7 @@ def _gone(error: RocketMQError, position: int, queue_range: QueueRange) -> DataL
 
 
 def _unavailable(error: RocketMQError, queue_range: QueueRange, options: SourceOptions) -> BrokerUnavailable:
-    # If the broker answered that it lacks the queue, the text adds that a NameServer lists the queue there.
+    # For a broker that lacks the queue, the text adds that the NameServer lists the queue there.
     denied = f"the NameServer names {queue_range.queue.broker_name} for {queue_range.queue}, yet "
     return BrokerUnavailable(
         f"waited {options.pull_timeout:g} s in vain, and nothing was skipped: "

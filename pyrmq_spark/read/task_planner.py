@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The most topics whose message size is queried for a read. For other topics the largest of these sizes is assumed.
 SAMPLED_TOPICS: Final = 4
-# How long a topic's message size is cached, since a query may plan every few milliseconds.
+# How long a message size is cached, since a query may plan every few milliseconds.
 KEPT_SECONDS: Final = 60.0
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-# Beyond this many queries, those that have ended are dropped. Until then their last batch is shown.
+# Beyond this many queries, ended queries are dropped. Until then their last batch is shown.
 QUERIES_KEPT: Final = 100
 METER: Final = "pyrmq_spark"
 Labels = dict[str, str]

@@ -275,7 +275,7 @@ class DeadLetters:
         for message in refused:
             if self._topic is None or self._window is None:
                 raise InvalidState("a refused row, and no topic for it")
-            if self._look_up is not None:  # at the first row only: it waits for the topic's brokers
+            if self._look_up is not None:  # at the first row: waits for the topic's brokers
                 self._look_up(self._topic)
                 self._look_up = None
             refusal = {

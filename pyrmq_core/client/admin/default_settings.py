@@ -164,7 +164,7 @@ BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     **_pairs(_BROKER),
     "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
 }
-# The defaults of 4.9.7. Only those that differ from BROKER_DEFAULTS are listed.
+# BROKER_DEFAULTS with the defaults of 4.9.7, where they differ.
 OLD_BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     **BROKER_DEFAULTS,
     "autoDeleteUnusedStats": "false",

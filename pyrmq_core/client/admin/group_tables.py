@@ -36,7 +36,7 @@ from pyrmq_core.protocol.requests.groups.subscription_groups import (
 )
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# A message with a greater age is not so old: the broker did not find its store time, and counted from 1970.
+# A greater age means that the broker did not find a store time and counted from 1970.
 UNKNOWN_AGE: Final = timedelta(days=365 * 30)
 NO_MEMBERS: Final = ConsumerConnections(())
 

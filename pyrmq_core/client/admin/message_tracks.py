@@ -27,7 +27,7 @@ from pyrmq_core.protocol.requests.groups.connections import ConsumerConnections
 CONSUME_ACTIVELY: Final = "CONSUME_ACTIVELY"
 BROADCASTING: Final = "BROADCASTING"
 TAG: Final = "TAG"
-# The most bytes of a body that are read from copies of a message (in retry and dead-letter topics).
+# The most bytes of a body that are kept of a copy in a retry or dead-letter topic.
 COPY_BODY_BYTES: Final = 1024
 
 

@@ -29,7 +29,7 @@ from pyrmq_core.protocol.requests.figures.topic_stats import GetTopicStats, queu
 MANY_QUEUES: Final = 4
 # If an answer has more than this many times the wanted queues, the next queries are for single queues.
 FEW_OF_MANY: Final = 8
-# After a refusal, or an answer with far too many queues, a topic's statistics are not queried there for this time.
+# After a refusal or an answer with too many queues, a topic's statistics are not queried there for this time.
 REFUSED_SECONDS: Final = 60.0
 # The limits on cached answers, in number and bytes of each. An answer that equals the cached one is not parsed again.
 KEPT_ANSWERS: Final = 64

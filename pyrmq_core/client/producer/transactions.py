@@ -152,7 +152,7 @@ class Transactions:
             raise InvalidMessage(
                 f"topic {message.topic}: a message in a transaction has no priority, brokers remove it"
             )
-        if message.lite_topic is not None:  # a broker of 5.5.0 would deliver it before the commit
+        if message.lite_topic is not None:  # 5.5.0 would deliver it before the commit
             raise InvalidMessage(
                 f"topic {message.topic}: a message in a transaction has no lite topic, which would show it before the "
                 "commit and after a rollback"

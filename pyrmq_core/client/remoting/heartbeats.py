@@ -189,7 +189,7 @@ class Heartbeats:
         for address in self._versions.keys() - named:
             del self._versions[address]
         for address in self._locks.keys() - named:
-            if not self._locks[address].locked():  # no task waits, as the lock is free
+            if not self._locks[address].locked():
                 del self._locks[address]
 
     def _encoded(self) -> Command:

@@ -42,7 +42,7 @@ class RemotingClient:
         self._versions: dict[str, int] = {}
         self._is_hooked = bool(rpc_hooks)
         self._plain = credentials is None and not rpc_hooks
-        # Other threads may not write with hooks, which run on the loop, or with TLS, where a task of the loop writes.
+        # Hooks run on the loop, and with TLS a task of the loop writes. In both cases other threads may not write.
         self.writes_from_threads = not rpc_hooks and pool.tls is None
 
     async def call(self, address: str, command: Command, *, timeout: float) -> Command:

@@ -25,8 +25,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 MIN_SHARE_SECONDS: Final = 0.05
-# After a timeout of at least this time, the connection to the NameServer is closed (NettyRemotingClient.java,
-# MIN_CLOSE_TIMEOUT_MILLIS).
+# A timeout of at least this time closes the connection (NettyRemotingClient.java, MIN_CLOSE_TIMEOUT_MILLIS).
 MIN_CLOSE_SECONDS: Final = 0.1
 # The most time for querying all other NameServers at once, if the chosen one lacks a topic, broker or value. It is at
 # most half of the time left.

@@ -90,7 +90,7 @@ def decode_compiled(
         return None
     rows = vectors["rows"]
     texts = {"topic": vectors["topic"].decode(), "brokerName": pulls[0].queue.broker_name}
-    if rows * max(map(len, texts.values())) > MAX_DECOMPRESSED_BYTES // 4:  # a long name, repeated in each row
+    if rows * max(map(len, texts.values())) > MAX_DECOMPRESSED_BYTES // 4:  # a long name in each row
         return None
     arrays = [
         constant(texts[field.name], rows) if field.name in texts else _array(field.name, rows, vectors)

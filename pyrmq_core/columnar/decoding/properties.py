@@ -197,7 +197,7 @@ def _with_messages(read: Pairs, strings: pa.Array, wrong: Bools) -> Pairs:
     )
     all_rows = np.concatenate((read.bounds, np.array(bounds, np.int32).reshape(-1, 4)))
     merged = _named(pa.py_buffer(b"".join(parts)), all_rows[np.argsort(owner, kind="stable")], counts)
-    assert isinstance(merged, Pairs)  # `_named` returns no Pairs only if a message has a name twice
+    assert isinstance(merged, Pairs)  # names from a dict do not repeat
     return merged
 
 

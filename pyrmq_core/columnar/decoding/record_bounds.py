@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pyrmq_core.columnar.arrays import Ints, Octets
 
 SIZE: Final = struct.Struct(">i")
-# The fewest stretches of records that NumPy reads together: a step of NumPy costs as much as this many items in a loop.
+# The fewest stretches that NumPy reads together: a step of NumPy costs as much as this many items in a loop.
 STRETCHES_IN_STEP: Final = 64
 
 Sizes = npt.NDArray[np.int32]

@@ -37,7 +37,7 @@ from pyrmq_core.protocol.messages.payload import NO_BATCHES, RawPull
 from pyrmq_core.protocol.messages.record import CRC_MASK, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from pyrmq_core.protocol.messages.sysflag import BATCH_RECORD, BORN_HOST_V6, STORE_HOST_V6
 
-# If bodies have a greater mean length, their CRCs are computed without a copy of them.
+# The CRCs of bodies with a greater mean length are computed without a copy.
 SHORT_BODY_BYTES: Final = 512
 BODIES_AT_ONCE: Final = 256
 

@@ -409,7 +409,7 @@ class DeadlineSweeper:
             if connection.calls_under_way:
                 calls += connection.calls_under_way
                 earliest = min(earliest, connection.expire_calls(now))
-        self._wakes_at = min(self._wakes_at, earliest)  # the end of a call may have posted one with an earlier deadline
+        self._wakes_at = min(self._wakes_at, earliest)  # a call that ended may have posted one that ends earlier
         return calls
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 COMMANDS_AT_ONCE: Final = 64
-# The fewest commands that a connection handles at once, however many connections are busy: enough to pull a few queues.
+# The fewest commands in a connection's first slice, however many are busy: enough to pull a few queues.
 FIRST_COMMANDS: Final = 4
 # The time after which a slice ends early: requests that create topics or files take milliseconds each.
 SECONDS_AT_ONCE: Final = 0.01

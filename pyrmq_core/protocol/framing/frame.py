@@ -103,7 +103,7 @@ class RequestForm:
         for name in varying:  # no value can match `"name":""`, since quotes in values are escaped
             form = form.replace(f'"{name}":""', f'"{name}":"%d"')
         form = form.replace(f'"{text}":""', f'"{text}":%s') if text else form
-        self.pattern = form.replace('"opaque":0', '"opaque":%d').encode()  # `%` is twice as fast for bytes
+        self.pattern = form.replace('"opaque":0', '"opaque":%d').encode()
         self._like = like
         self._text = text
         self._varying = varying
@@ -146,7 +146,7 @@ class FormedRequest:
         return self.form.command(self.numbers, self.text, self.body)
 
 
-# A fast constructor (see `fast_dataclass`): it is called for every message sent.
+# A fast constructor (`fast_dataclass`), called for every message sent.
 _make_formed_request: Final = maker_of(FormedRequest)
 
 Request: TypeAlias = Command | FormedRequest

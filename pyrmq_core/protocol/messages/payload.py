@@ -82,7 +82,7 @@ class Payload:
     single_tag: bool = False
 
 
-# A fast constructor (see `fast_dataclass`): it is called for every message that is sent alone.
+# A fast constructor (`fast_dataclass`), called for every message that is sent alone.
 make_payload: Final = maker_of(Payload)
 
 
@@ -127,7 +127,7 @@ class RawPull:
         return batch_base(self.records) is not None
 
 
-# A fast constructor (see `fast_dataclass`): it is called for every answer to a pull.
+# A fast constructor (`fast_dataclass`), called for every answer to a pull.
 make_raw_pull: Final = maker_of(RawPull)
 
 

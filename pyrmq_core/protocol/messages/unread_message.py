@@ -173,5 +173,5 @@ class UnreadMessage(MessageExt):
         return self.__reduce_ex__(protocol)
 
 
-# A fast constructor (see `fast_dataclass`): it is called for every message that is read.
+# A fast constructor (`fast_dataclass`), called for every message that is read.
 _make_unread: Final = partial_maker_of(MessageExt, UnreadMessage, EAGER)

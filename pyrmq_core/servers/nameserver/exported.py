@@ -18,7 +18,7 @@ from pyrmq_core.servers.nameserver.service import NameServer, now_ms
 from pyrmq_core.servers.nameserver.tables.changes import RemovalReason
 from pyrmq_core.servers.nameserver.tables.state import BrokerAddrInfo
 
-# The most broker addresses that have a sample. If there are more, those that were silent for the longest time have one.
+# The most broker addresses that have a sample. Of more addresses, those that were silent longest have one.
 MOST_ADDRESSES: Final = 1_000
 BY_ADDRESS: Final = ("cluster", "broker_name", "broker_id", "address")
 

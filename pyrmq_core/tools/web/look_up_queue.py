@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 LOOK_UPS_A_SECOND: Final = 20.0
-# How many look-ups may begin at once after a pause, before LOOK_UPS_A_SECOND limits them.
+# How many look-ups may begin at once after a pause. Then LOOK_UPS_A_SECOND holds.
 BURST: Final = 40
 # How many look-ups run at the same time.
 LOOK_UPS_AT_ONCE: Final = 8

@@ -19,8 +19,7 @@ ANY: Final = "*"
 TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 # The bytes that may precede JSON in any number: blanks, control characters, zeros and byte order marks.
 NO_TEXT: Final = bytes(range(0x21)) + b"\xff\xfe\xef\xbb\xbf"
-# If a zero is among the NO_TEXT bytes at the start, or this many bytes after them, the text is UTF-16 or UTF-32, and
-# masked completely.
+# A zero among the NO_TEXT bytes at the start, or this soon after them, means UTF-16 or UTF-32: all is masked.
 HEAD_BYTES: Final = 16
 # The longest JSON body that is parsed, which takes up to a second. A longer one is masked completely.
 MAX_JSON_BYTES: Final = 1 << 20

@@ -247,7 +247,7 @@ class MessageReads:
                 for queue in queues:
                     nursery.start_soon(read, queue)
             newest_first(messages := list(chain(*lists.values())), failures, faults)
-            # A list that was cut may lack messages of its oldest millisecond, so only later messages are shown.
+            # A cut list may lack messages of its oldest millisecond, so only later messages are shown.
             ends = [*cuts.values(), *(message.store_timestamp for message in messages[most : most + 1])]
             older = max(ends) + timedelta(milliseconds=1) if ends else None
             shown = tuple(message for message in messages if older is None or message.store_timestamp >= older)
@@ -412,7 +412,7 @@ def newest_first(messages: list[MessageExt], failures: dict[str, str], faults: M
 
 def shortened(message: MessageExt, masks: Masks) -> MessageExt:
     """Returns the message with the beginning of its masked body."""
-    # The body is cut before it is masked, to save memory, and again afterwards, since masking may change its length.
+    # The body is cut before masking, to save memory, and after it, since masking may change its length.
     masked = masks.of(replace(message, body=message.body[:MASKED_BYTES]))
     return replace(masked, body=masked.body[:SUMMARY_BYTES])
 

@@ -163,7 +163,7 @@ class AssignedQueues:
         self._locks = locks
         self._counts = counts or ConsumeCounts()
         self._table: dict[MessageQueue, AssignedQueue] = {}
-        self._of_topics: defaultdict[str, dict[MessageQueue, AssignedQueue]] = defaultdict(dict)  # the queues by topic
+        self._of_topics: defaultdict[str, dict[MessageQueue, AssignedQueue]] = defaultdict(dict)
         self._problems = problems
         self._changing = trio.Lock()
 

@@ -268,7 +268,7 @@ class PopRequests:
         if sum([len(ack.receipts) for ack in batch]) > 1 and broker_name not in self._takes_no_batch:
             batch = await self._acknowledge_batch(broker_name, batch)
         singles += batch
-        if singles:  # opens a nursery only if needed: it costs as much as a few messages
+        if singles:  # a needless nursery would cost as much as a few messages
             async with trio.open_nursery() as nursery:
                 for ack in singles:
                     nursery.start_soon(self._acknowledge_apart, ack)

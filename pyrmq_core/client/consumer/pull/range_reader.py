@@ -202,7 +202,7 @@ class RangeReader:
                 if self._pull_class.borrows:
                     self._connection.lend_answers(self._requests.answer_form)
             except RocketMQError:
-                self._connection = None  # `_post` then starts a task for each slice, which waits for the broker
+                self._connection = None  # `_post` then starts tasks that wait for the broker
 
     def _post(self, slices: list[PullSlice]) -> None:
         if not slices:

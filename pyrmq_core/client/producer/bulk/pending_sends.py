@@ -235,7 +235,7 @@ class InFlight:
                 async with self._turn:
                     while not self._has_room(size):
                         await self._next_end()
-                    if pending.is_done:  # the send was given up while it waited
+                    if pending.is_done:  # the caller gave the send up
                         pending.result  # noqa: B018 - it raises
                     with self._lock:
                         self._entered[pending] = size

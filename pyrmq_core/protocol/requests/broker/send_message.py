@@ -177,5 +177,5 @@ def _number_in(command: Command, name: bytes, most_digits: int) -> int | None:
     return int(digits) if start >= len(name) and quote and digits.isdigit() else None
 
 
-# A fast constructor (see `fast_dataclass`): it is called for every message sent.
+# A fast constructor (`fast_dataclass`), called for every message sent.
 _make_stored: Final = maker_of(MessageStored)

@@ -96,7 +96,7 @@ class _Queue:
 
     def take(self, codes: set[int]) -> list[HeldPull]:
         wanting = self._taken(held for code in codes for held in self.by_code.get(code, ()))
-        return [*self.by_code.pop(None, ()), *wanting]  # no removal for each of perhaps 100,000 pulls of any message
+        return [*self.by_code.pop(None, ()), *wanting]
 
     def take_first(self, codes: set[int] | None) -> list[HeldPull]:
         """Removes the longest waiting pull that selects one of the tag hashes `codes`, or any pull if that is None.

@@ -21,7 +21,7 @@ from pyrmq_core.servers.broker.settings.broker_config import MASTER_ID, BrokerCo
 
 log = line_logger(__name__)
 
-# Notices that a broker name has a new smallest id (request 905) cause at most one query to the NameServer in this time.
+# Notices of a broker name's new smallest id (request 905) cause at most one query to the NameServer in this time.
 PAUSE_SECONDS: Final = 0.05
 QUERY_SECONDS: Final = 3.0
 

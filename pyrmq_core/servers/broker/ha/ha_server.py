@@ -37,7 +37,7 @@ MOST_OTHERS: Final = 1000
 
 MAX_PORT: Final = 65_535
 # The time limit of a slave's first report, in heartbeat intervals. A Java slave checks every second
-# whether one interval is over, and then sends it.
+# if one interval is over.
 HEARTBEATS_TO_FIRST_REPORT: Final = 1.5
 MILLISECONDS: Final = 1000
 

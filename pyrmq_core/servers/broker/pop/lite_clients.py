@@ -21,7 +21,7 @@ from pyrmq_core.network import Peer
 from pyrmq_core.protocol.messages.names import owner_topic
 from pyrmq_core.servers.broker import clock
 
-# If a group has more subscribers to a queue than this, a message marks the queue once for all, and not for each.
+# If a group has more subscribers to a queue than this, the queue is marked once for all of them.
 FEW: Final = 16
 # The most queues marked for its client, and the most marked for all, that a pop examines before other tasks run.
 MOST_MARKED: Final = 32

@@ -33,7 +33,7 @@ MIN_HEARTBEAT_BYTES: Final = 1024
 # The largest block of the log for a slave. With its header it must fit in a Java slave's buffer of 4 MiB
 # (store/ha/DefaultHAClient.java).
 MAX_BLOCK_BYTES: Final = (4 << 20) - 64
-# The highest inSyncReplicas: no more slaves can connect, so that a send would wait in vain.
+# The highest inSyncReplicas, since no more slaves can connect.
 MAX_REPLICAS: Final = 64
 
 

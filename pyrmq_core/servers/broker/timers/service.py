@@ -64,7 +64,7 @@ class Timers:
         self._now_ms = now_ms
         self._arrived = trio.Event()
         self._saved = (0, 0)
-        self.delivered_ms = 0  # all messages due up to this time are delivered, even if it lies in the future
+        self.delivered_ms = 0  # all messages due up to this time are delivered; it may lie in the future
 
     def open(self) -> None:
         """Opens the timer files of an opened store. Blocks. Raises `StoreError` if they cannot be opened."""

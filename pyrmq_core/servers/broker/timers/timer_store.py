@@ -42,8 +42,7 @@ from pyrmq_core.servers.broker.timers.topic_counts import topic_hash
 LINKED_AT_ONCE: Final = 1000
 EMPTIED_AT_ONCE: Final = 1000
 FAR_MS: Final = 1 << 50
-# After a rebuild, a message that rolls (see `TimerSettings`) counts as delivered only if its slot is more than this
-# many slots before the read time.
+# After a rebuild, a message that rolls counts as delivered if its slot is more than this many before the read time.
 MARGIN_SLOTS: Final = 2
 
 

@@ -30,7 +30,7 @@ UNIQUE, WORDS, TAG = INDEXED
 INDEXED_PAIR: Final = re.compile(rb"\x02(%b)\x01([^\x02]+)" % b"|".join(INDEXED))
 TAIL_BYTES: Final = 4
 SIGN: Final = 1 << 31
-# The hash of a word without its last bytes is cached, but for no longer words than this, so that the cache is small.
+# For words up to this length, the hash of all but the last bytes is cached.
 MOST_WORD_BYTES: Final = 128
 
 
