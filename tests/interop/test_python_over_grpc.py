@@ -23,7 +23,7 @@ from tests.support.maven import ApacheUnavailable
 from tests.support.proxies import boot_proxy
 from tests.support.stored_messages import awaited
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.soak]
 
 PROGRAM = Path(__file__).parent / "python_grpc" / "client.py"
 # All but what the environment has.
@@ -112,7 +112,6 @@ def theirs_are_read(
     assert later.body == b"later"
 
 
-@pytest.mark.soak
 def test_ours_are_received_in_order_and_when_they_are_due(addresses: tuple[str, str], tmp_path: Path) -> None:
     nameserver, endpoint = addresses
     word = uuid.uuid4().hex[:8]
@@ -133,7 +132,6 @@ def test_ours_are_received_in_order_and_when_they_are_due(addresses: tuple[str, 
     assert (delayed["body"], delayed["due_ms"]) == ("later", round(due.timestamp() * 1000))
 
 
-@pytest.mark.soak
 def test_one_group_of_both_receives_each_message_once(addresses: tuple[str, str], tmp_path: Path) -> None:
     nameserver, endpoint = addresses
     word = uuid.uuid4().hex[:8]

@@ -21,7 +21,7 @@ from tests.support.apache import ApacheCluster
 from tests.support.java_programs import java_command, java_environment, temporary_directory
 from tests.support.maven import POM, ApacheUnavailable, jars_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.soak]
 
 VERSION = "2.20.1"
 PROGRAM = Path(__file__).parent / "java" / "AgentHops.java"
@@ -37,7 +37,6 @@ def test_traces_go_on_in_both_directions() -> None:
         traced(cluster.nameserver)
 
 
-@pytest.mark.soak
 def test_traces_go_on_over_a_broker_of_apaches(apache_5: ApacheCluster) -> None:
     traced(apache_5.nameserver.address)
 
