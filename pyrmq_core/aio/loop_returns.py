@@ -1,4 +1,4 @@
-"""The way back from the library's loop to an asyncio loop, for results of calls and calls of the user's functions."""
+"""Passes results from the library's loop to an asyncio loop, and calls the user's functions there."""
 
 from __future__ import annotations
 

@@ -235,7 +235,10 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription(ShownAsTable):
-    """One group: its settings by broker name, its members, and the settings that members report, or None."""
+    """One group: its settings by broker name, and its members.
+
+    `consume_type`, `message_model` and `consume_from_where` are those of its members, and None without members.
+    """
 
     ROWS: ClassVar = "members"
     COLUMNS: ClassVar = ("queues",)

@@ -319,7 +319,7 @@ def _joined_words(words: pa.Array) -> pa.Array:
 
 
 def _tidied(properties: UserProperties, sharding_keys: BytesColumn | None) -> UserProperties:
-    """Returns the properties without the row's sharding key, and with each name once in a row, with its last value."""
+    """Returns the properties without the row's sharding key, and with the last value of each name in a row."""
     keyed = sharding_keys is not None and SHARDING_KEY in properties.known_names()
     if not keyed and not properties.has_name_twice():
         return properties

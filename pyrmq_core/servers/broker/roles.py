@@ -151,7 +151,7 @@ def mark_slave(files: Files) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MasterRole:
-    """A master's work at its start, which corrects committed offsets and adopts those of its slave."""
+    """A master's work at its start: it lowers committed offsets to the queues' ends, and adopts those of its slave."""
 
     config: BrokerConfig
     store: MessageStore

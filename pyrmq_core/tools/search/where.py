@@ -83,7 +83,7 @@ class Columns:
 
     @classmethod
     def parse(cls, text: str) -> Columns:
-        """Parses values separated by commas. Raises `InvalidArgument` with the position of the first error."""
+        """Parses expressions such as `json.user.id, tags`. An `InvalidArgument` has the position of the first error."""
         if len(text) > MAX_CHARACTERS:
             raise InvalidArgument(f"the columns have {len(text)} characters; {MAX_CHARACTERS} are possible")
         parser = _Parser(text)

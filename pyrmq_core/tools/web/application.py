@@ -257,7 +257,7 @@ def described(error: Exception) -> tuple[int, str, str]:
             return 400, Text("Not possible"), text
         case NoRoute():
             return 404, Text("Not there"), text
-        case ResponseError(code=ResponseCode.NO_PERMISSION):  # 4.9 and 5.x send this code
+        case ResponseError(code=ResponseCode.NO_PERMISSION):  # the refusal of access control in 4.9 and 5.x
             refused = Text("The credentials of this page do not permit it: {error}", error=text)
             return 403, Text("Not permitted"), refused
         case SendFailed():

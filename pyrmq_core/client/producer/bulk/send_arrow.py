@@ -26,8 +26,8 @@ REQUESTS_UNDER_WAY: Final = 4
 BYTES_UNDER_WAY: Final = 16 * 1024 * 1024
 COMPRESSING_THREADS: Final = 4
 
-# By topic, the queues that one `send_rows` uses, and one target for each queue of a sharding key. A window sends the
-# payloads of one target one after another, so all keys of a queue share its target.
+# By topic: the queues that one `send_rows` uses, and for each queue the one target of all sharding keys that belong to
+# it. A window sends the payloads of one target one after another.
 Lanes: TypeAlias = dict[str, tuple[TopicPublishInfo, dict[MessageQueue, KeyedQueue]]]
 
 

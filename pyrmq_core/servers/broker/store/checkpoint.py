@@ -145,7 +145,7 @@ class CheckpointFiles:
         return [] if self._own == self._synced else [self.sync_own]
 
     def publish(self) -> None:
-        """Writes to RocketMQ's checkpoint file the state that was newest at the last `unsynced` call, without a sync.
+        """Writes the state that the functions of `unsynced` have synced to RocketMQ's checkpoint file, without a sync.
 
         Raises `StoreError` if the write fails.
         """

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     "--over",
     type=click.FloatRange(0.1, 3600),
     metavar="SECONDS",
-    help="Look twice, so far apart, for disks that fill and lags that grow; also at members and dead letters.",
+    help="Look twice, SECONDS apart, for disks that fill and lags that grow; also at members and dead letters.",
 )
 @json_option
 def health(
