@@ -20,12 +20,13 @@ MESSAGE: Final = (
     f"op string, source {SOURCE}, payload struct<op: string, source: {SOURCE}>"
 )
 # Quoted names and texts, the marks around statements that only some servers run, and comments.
-QUOTED: Final = r"`[^`]*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+# What is not closed goes to the end, so that no text is searched twice.
+QUOTED: Final = r"`[^`]*(?:`|\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)"
 QUOTED_OR_COMMENT: Final = re.compile(
-    QUOTED + r"|/\*M?!\d*|/\*.*?\*/|\*/|--(?=\s|$)[^\n]*|#[^\n]*",
+    QUOTED + r"|/\*M?!\d*|/\*.*?(?:\*/|\Z)|\*/|--(?=\s|$)[^\n]*|#[^\n]*",
     re.DOTALL,
 )
-PARENTHESES: Final = re.compile(r"\([^()]*\)")
+PARENTHESIS: Final = re.compile(r"([()])")
 TRUNCATION: Final = re.compile(r"TRUNCATE\b(?!.*\bPARTITION\b)", re.IGNORECASE)
 # Statements after which the table still has the rows that the messages say.
 HARMLESS: Final = re.compile(
@@ -67,12 +68,23 @@ def effect_of(statement: str, kind: str | None) -> Literal["truncated", "none", 
     Canal's type is that of the statement's first part. So it shows that rows are removed, and not that they stay.
     """
     words = QUOTED_OR_COMMENT.sub(lambda part: "x" if part[0][0] in "`'\"" else " ", statement)
-    while (shorter := PARENTHESES.sub(" ", words)) != words:
-        words = shorter
-    words = " ".join(words.split())
+    words = " ".join(_without_parentheses(words).split())
     if kind == "TRUNCATE" or TRUNCATION.match(words):
         return "truncated"
     return "none" if kind not in ("ERASE", "RENAME") and HARMLESS.match(words) else "unknown"
+
+
+def _without_parentheses(words: str) -> str:
+    """Returns a text without its parts in parentheses, or the same text if the parentheses do not match."""
+    kept, depth = [], 0
+    for part in PARENTHESIS.split(words):
+        if part in ("(", ")"):
+            depth += 1 if part == "(" else -1
+        elif depth == 0:
+            kept.append(part)
+        if depth < 0:
+            return words
+    return words if depth else " ".join(kept)
 
 
 def _statements(messages: DataFrame, table: str) -> list[tuple[str, str, int, int, str, str]]:

@@ -126,3 +126,10 @@ def test_truncations_and_other_statements_of_canal(spark: SparkSession, tmp_path
 )
 def test_a_statement_is_read_without_comments_and_quoted_texts(effect: str, kind: str, sql: str) -> None:
     assert effect_of(sql, kind) == effect
+
+
+@pytest.mark.parametrize("text", ["(" * 100_000 + ")" * 100_000, "'" + "\\'" * 100_000, "/* " * 100_000, "(" * 100_000])
+def test_a_statement_of_any_length_is_read_once(text: str) -> None:
+    """Each of these took hours, by a search from each of its characters to its end."""
+    assert effect_of(f"DROP TABLE customers {text}", "ERASE") == "unknown"
+    assert effect_of("ALTER TABLE customers ADD c int) RENAME (x", "ALTER") == "unknown"

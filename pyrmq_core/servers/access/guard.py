@@ -21,6 +21,7 @@ log = line_logger(__name__)
 # Returns the refusal of a request from a peer's address, or None if the request is allowed.
 Verdict: TypeAlias = Callable[[Command, str], "Command | None"]
 
+# Not LITE_SUBSCRIPTION_CTL (200071): a renewal lists up to maxLiteSubscriptionCount names of a client, some MiB.
 READ_BODIES: Final = frozenset(
     {
         RequestCode.HEART_BEAT,
@@ -31,7 +32,6 @@ READ_BODIES: Final = frozenset(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         RequestCode.QUERY_ASSIGNMENT,
         RequestCode.SET_MESSAGE_REQUEST_MODE,
-        RequestCode.LITE_SUBSCRIPTION_CTL,
         RequestCode.BATCH_ACK_MESSAGE,
     }
 )

@@ -12,6 +12,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
@@ -234,7 +235,8 @@ def unknown_settings(settings: Mapping[str, str], most: int | None = None) -> di
     If `most` is given, it returns no more names than that, since the search for a similar setting takes time.
     """
     names = [*_TYPES, *WITHOUT_EFFECT, *NOT_BUILT, *TLS_NAMES, *ACCESS_NAMES]
-    unknown = [name for name in settings if name not in names][:most]
+    listed = frozenset(names)
+    unknown = islice((name for name in settings if name not in listed), most)
     return {name: next(iter(difflib.get_close_matches(name, names, 1)), "") for name in unknown}
 
 

@@ -253,7 +253,7 @@ class MessageReads:
             shown = tuple(message for message in messages if older is None or message.store_timestamp >= older)
             if older is None or len(shown) >= SHOWN_MESSAGES // 4:
                 return FoundMessages(shown, failures, older, faults=faults)
-            if most >= MOST_TIED:
+            if sum(message.store_timestamp == max(ends) for message in messages) >= MOST_TIED:
                 failures[wanted.topic] = Text("not all messages of one millisecond are shown; use pyrmq tail")
                 shown = tuple(message for message in messages if message.store_timestamp >= max(ends))
                 return FoundMessages(shown, failures, max(ends), faults=faults)

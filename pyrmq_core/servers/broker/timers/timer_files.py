@@ -118,12 +118,13 @@ class TimerFiles:
         Only the last step changes the slot: if a write fails with `StoreError`, the slot keeps its old entries.
         `by_topic` has the number of messages in the slot before the change, by the hash of their topic.
         """
-        before, after, left = self.wheel.slot(slot_ms), Slot(), Counter[int]()
+        before, after, left, total = self.wheel.slot(slot_ms), Slot(), Counter[int](), 0
         for number, position in enumerate(positions, 1):
             entry = self.log.entry(position)
             left[entry.topic_hash] += change_of(entry)
+            total += change_of(entry)
             last = self.log.append(entry._replace(previous=after.last))
-            after = Slot(last if number == 1 else after.first, last, left.total())
+            after = Slot(last if number == 1 else after.first, last, total)
             if number % REWRITTEN_AT_ONCE == 0:
                 yield
         self.wheel.put(slot_ms, after)

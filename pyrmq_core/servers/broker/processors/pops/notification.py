@@ -52,13 +52,14 @@ class NotificationRequests:
 
     def notify(self, request: Command, peer: Peer) -> Answer:
         header = AwaitMessage.from_command(request)
-        begin, queues = partial(self._begin, request, header, clock.now_ms(), peer), queues_of(self.topics, header)
+        ends_ms, queues = (header.born_time_ms or clock.now_ms()) + header.poll_time_ms, queues_of(self.topics, header)
+        begin = partial(self._begin, request, header, ends_ms, peer)
         return begin() if queues <= MANY_QUEUES else take_later(self.reviver.waits, peer, begin, queues)
 
-    def _begin(self, request: Command, header: AwaitMessage, now_ms: int, peer: Peer) -> Answer:
+    def _begin(self, request: Command, header: AwaitMessage, ends_ms: int, peer: Peer) -> Answer:
         if (refused := self._refuse(header, peer)) is not None:
             return refused
-        left_ms = min((header.born_time_ms or now_ms) + header.poll_time_ms - now_ms, header.poll_time_ms)
+        left_ms = min(ends_ms - clock.now_ms(), header.poll_time_ms)  # after a turn that it may have waited for
         has_message = self.has_message(header)
         if has_message or left_ms <= ENDS_SOON_MS:
             return MessageAwaited(has_message).to_command()
