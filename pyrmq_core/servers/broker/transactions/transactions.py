@@ -75,6 +75,7 @@ class _Pass:
     end: int
     offset: int
     held: int | None = None  # the offset of the first half message that must be examined again
+    is_pinned: bool = False  # whether a half message before `offset` has no room to be stored again
     waiting: Counter[str] = field(default_factory=Counter)  # by group: due half messages without a producer
 
 
@@ -246,6 +247,7 @@ class Transactions:
                     again = self._copy(half, verdict)
                     if again is None and verdict is not Verdict.DISCARD:
                         current.held = offset if current.held is None else current.held
+                        current.is_pinned |= verdict is not Verdict.HOLD
                         due += [half] if verdict is Verdict.CHECK else []
                     else:
                         due += self._take(half, again, verdict, current.now_ms)
@@ -271,7 +273,7 @@ class Transactions:
         current.waiting[half.producer_group] += 1
         most = max(self.most_from_position, 4 * sum(self.waiting_by_topic.values()))
         first = half.queue_offset if current.held is None else current.held
-        return Verdict.HOLD if current.end - first <= most else Verdict.POSTPONE
+        return Verdict.HOLD if current.is_pinned or current.end - first <= most else Verdict.POSTPONE
 
     def _report(self, waiting: Counter[str]) -> None:
         for group, count in waiting.items():

@@ -343,3 +343,20 @@ async def test_a_half_message_without_room_for_a_count_is_checked_at_its_place(r
     assert life.visible() == {b"c": 1, b"immune": 1}
     assert await life.check(lambda body: TRUTH[body]) == {}
     assert life.store.reader.bounds(("TRANS_CHECK_MAX_TIME_TOPIC", 0)) == (0, 0)
+
+
+async def test_waiting_half_messages_stay_behind_one_that_cannot_be_moved() -> None:
+    """Stored again, they would not free the position, and each pass would store them once more."""
+    life = Life(KillingFiles())
+    life.begin()
+    life.transactions.most_from_position = 5
+    life.asked.away.add("away")
+    properties = encode_properties({**PROPERTIES, "UNIQ_KEY": "c", "PGROUP": "away", "k": ""})
+    life.send(b"c", PGROUP="away", k="v" * (MAX_STORED_PROPERTIES_BYTES - len(properties)))
+    life.send(b"a", PGROUP="away")
+    for _ in range(40):
+        life.send(b"b")
+        await life.check(lambda body: TRUTH[body])
+    assert life.store.reader.bounds(HALF_QUEUE)[1] <= 2 + 2 * 40  # two for each that was checked, and no move
+    life.asked.away.clear()
+    assert await life.check(lambda body: TRUTH[body]) == {b"c": 1, b"a": 1}
