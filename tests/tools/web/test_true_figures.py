@@ -68,6 +68,17 @@ async def test_a_millisecond_with_very_many_messages_is_shown_in_part_and_says_s
         assert "before" in (await page.http.get(unescape(link[1]))).text
 
 
+async def test_a_few_busy_queues_of_many_fill_a_list() -> None:
+    """Of each queue two messages are read at first, and then more of those that end the list."""
+    async with served(brokers=1, topics={"T": 100}) as page:
+        async with Producer("P", nameserver=page.cluster.nameserver) as producer:
+            for number in [*range(100), *(number % 5 for number in range(300))]:
+                await producer.send(Message("T", b"one"), queue=MessageQueue("T", "broker-a", number))
+        text = (await page.get("/messages", topic="T")).text
+        assert "not all messages of one millisecond" not in text
+        assert len(re.findall(r'href="/message\?', text)) >= 16
+
+
 async def test_the_pages_own_reading_is_no_traffic(page: Served) -> None:
     async with Admin(nameserver=page.cluster.nameserver) as admin:
         (before,) = await admin.brokers.list()
