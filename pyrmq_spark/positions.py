@@ -45,7 +45,7 @@ class AtTime:
 
 
 Point = int | Word | AtTime
-"""Where one queue starts or ends: an offset, a word such as `earliest`, or a time."""
+"""The start or the end of a read in one queue: an offset, a word such as `earliest`, or a time."""
 
 
 @dataclass(frozen=True, slots=True)
