@@ -69,7 +69,7 @@ async def test_a_millisecond_with_very_many_messages_is_shown_in_part_and_says_s
 
 
 async def test_a_few_busy_queues_of_many_fill_a_list() -> None:
-    """Of each queue two messages are read at first, and then more of those that end the list."""
+    """At first two messages of each queue are read, and then more of the queues that end the list."""
     async with served(brokers=1, topics={"T": 100}) as page:
         async with Producer("P", nameserver=page.cluster.nameserver) as producer:
             for number in [*range(100), *(number % 5 for number in range(300))]:
